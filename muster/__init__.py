@@ -1,0 +1,1 @@
+"""Muster keeps coding-agent sessions alive and honest on Temporal."""
