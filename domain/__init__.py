@@ -1,0 +1,1 @@
+"""Models, rules, identifiers and error codes: pure, without I/O, without Temporal or MongoDB."""
