@@ -1,0 +1,1 @@
+"""Durable storage: private files and MongoDB documents."""
