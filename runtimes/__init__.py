@@ -1,0 +1,1 @@
+"""Adapters to agent runtimes: one protocol, one package for each runtime."""
