@@ -11,6 +11,7 @@ write and one sync, under the lock of the folder. All methods block: call them i
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
@@ -34,6 +35,8 @@ from muster.stores.files.journal_segments import (
 from muster.stores.files.private import PrivateTree
 
 SEGMENT_BYTES = 16 << 20
+TURN_SECONDS = 8.0
+"""Longer than all appends that may be waiting take; shorter than the activity that waits."""
 _LOOKS = 8
 
 T = TypeVar("T")
@@ -46,10 +49,16 @@ class Journal:
         tree: The tree the journal is in.
         folder: Its folder beneath the tree, made by the first append.
         segment_bytes: A segment is closed by the batch that makes it this long.
+        turn_seconds: How long a thread waits for the others of its process.
     """
 
     def __init__(
-        self, tree: PrivateTree, folder: str = "events", *, segment_bytes: int = SEGMENT_BYTES
+        self,
+        tree: PrivateTree,
+        folder: str = "events",
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        turn_seconds: float = TURN_SECONDS,
     ) -> None:
         self._tree = tree
         self._folder = folder
@@ -57,6 +66,8 @@ class Journal:
         self._index = JournalIndex(tree.root / folder)
         self._recovery = Recovery(tree, folder, self._index)
         self._last_look = LastLook()
+        self._turn = threading.Lock()
+        self._turn_seconds = turn_seconds
         self._synced = 0
         """The newest sequence that this process has brought to the disk."""
 
@@ -134,12 +145,22 @@ class Journal:
 
     @contextmanager
     def _locked(self, doing: str) -> Iterator[int]:
-        with (
-            self._tree.lock(self._folder),
-            coded(doing, self._where),
-            self._tree.folders.open(self._folder, create=True) as folder,
-        ):
-            yield folder
+        # A frozen process keeps its lock. One thread waits for it in the kernel's fair order; the
+        # others give up in time, or they would take every thread that this process has.
+        if not self._turn.acquire(timeout=self._turn_seconds):
+            raise StorageUnavailable(
+                f"can't {doing} {self._where}: another process or thread held it for "
+                f"{self._turn_seconds:g} s; try again, and see `lslocks` for the holder if it stays"
+            )
+        try:
+            with (
+                self._tree.lock(self._folder),
+                coded(doing, self._where),
+                self._tree.folders.open(self._folder, create=True) as folder,
+            ):
+                yield folder
+        finally:
+            self._turn.release()
 
     def _settled(
         self, folder: int, events: Sequence[UnsequencedEvent]

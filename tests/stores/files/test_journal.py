@@ -6,15 +6,23 @@ import json
 import os
 import stat
 import threading
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
-from muster.domain.errors import InvalidInput, LimitExceeded, ResyncNeeded, UnsafePath
+from muster.domain.errors import (
+    InvalidInput,
+    LimitExceeded,
+    ResyncNeeded,
+    StorageUnavailable,
+    UnsafePath,
+)
 from muster.domain.public_events import EVENT_BATCH
 from muster.stores.files import calls
 from muster.stores.files.journal import Journal
 from muster.stores.files.journal_segments import ACTIVE
+from muster.stores.files.private import PrivateTree
 from tests.faults.file_shim import CountingCalls
 from tests.stores.files.journal_events import (
     FOLDER,
@@ -149,6 +157,21 @@ def test_threads_that_append_at_once_share_one_order(root: Path) -> None:
     for session, got in answers.items():
         assert got == sorted(got)
         assert revisions(shared, session) == list(range(1, 31))
+
+
+def test_a_holder_that_is_frozen_takes_one_thread_and_the_others_are_told(root: Path) -> None:
+    tree = PrivateTree(root)
+    journal = Journal(tree, FOLDER, turn_seconds=0.1)
+    with ThreadPoolExecutor(2) as threads:
+        with tree.lock(FOLDER):
+            appends = [threads.submit(journal.append, [event(number)]) for number in (1, 2)]
+            told, waiting = wait(appends, return_when=FIRST_EXCEPTION)
+            assert len(told) == len(waiting) == 1
+        with pytest.raises(StorageUnavailable, match="try again"):
+            told.pop().result()
+        (appended,) = waiting.pop().result()
+    assert appended.seq == 1
+    assert sorted(each.seq for each in journal.append([event(1), event(2)])) == [1, 2]
 
 
 def test_every_file_is_private(journal: Journal, root: Path) -> None:
