@@ -8,6 +8,7 @@ script and an agent's start each append a line.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -45,7 +46,7 @@ T = TypeVar("T", bound=Contract)
 
 DATABASE = "muster_faults"
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 """For anything that has to recover: several times the longest timeout on the way."""
 
 AGENT = "agent"
@@ -210,6 +211,11 @@ class System:
             worker.kill()
         await end_agents(self.state_root)
 
+    def locked(self) -> list[Path]:
+        """The folders whose lock somebody holds: those of sessions, and the journal's."""
+        folders = (*self.state_root.glob("v2/*/sessions/*"), *self.state_root.glob("v2/*/events"))
+        return [each for each in folders if _is_locked(each)]
+
     def living_agents(self) -> int:
         """How many launches of the root have a process."""
         found = self.state_root.glob(f"v2/*/sessions/*/runtime/*/{layout.LOCK}")
@@ -328,3 +334,14 @@ class System:
             return await self.client.control(session)
         except MusterError:
             return None
+
+
+def _is_locked(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -18,6 +18,8 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from muster.domain.changes import AnswerClaimed
 from muster.domain.contract import Contract
+from muster.domain.contracts import SessionRef
+from muster.domain.history import SessionHistory, whole_history
 from muster.domain.public_events import PublicEvent
 from muster.domain.session_document import SessionDocument
 from muster.domain.session_rules import decode_document
@@ -27,6 +29,7 @@ from muster.domain.view import view_of
 from muster.stores.documents.public_events import PublicEvents
 from muster.stores.documents.sessions import SessionSummaries
 from muster.stores.files import paths
+from muster.stores.files.archive import ArchiveStore
 from muster.stores.files.journals import Journals
 from muster.stores.files.private import PrivateTree
 from muster.stores.files.receipts import ReceiptStore
@@ -46,8 +49,9 @@ async def check(system: System) -> None:
     events = await sinks_agree(system)
     for session in live:
         document = _document(system, session)
-        _acknowledged_is_readable(system, document)
-        _events_follow(document, events)
+        kept = _kept(system, document)
+        _acknowledged_is_readable(system, session, kept)
+        _events_follow(document, kept, events)
         await _readers_are_current(system, document)
     for session in live:
         await system.close(session)
@@ -101,22 +105,38 @@ def _document(system: System, session: str) -> SessionDocument:
     return document
 
 
-def _acknowledged_is_readable(system: System, document: SessionDocument) -> None:
-    """What a caller was told is in the document: its request, and the turn it names."""
-    requests = document.requests
-    prompts = {each.request_id for each in requests.prompts.values()}
-    answers = {each.request_id for each in requests.answers.values()}
-    known = prompts | answers | set(requests.operations)
+def _kept(system: System, document: SessionDocument) -> list[SessionHistory]:
+    """What the document holds, and what has left it for its archive."""
+    archive = ArchiveStore(PrivateTree(system.state_root))
+    ref = SessionRef(
+        namespace_id=document.namespace_id,
+        session_id=document.session_id,
+        incarnation=document.canonical.session.broker.endpoint_incarnation,
+    )
+    archived = [archive.read(ref, name) for name in archive.segments(ref)]
+    return [whole_history(document), *(each for each in archived if each is not None)]
+
+
+def _acknowledged_is_readable(system: System, session: str, kept: list[SessionHistory]) -> None:
+    """What a caller was told is on record: its request, and the turn it names."""
+    known: set[str] = set()
+    for part in kept:
+        known |= {each.request_id for each in part.prompts.values()}
+        known |= {each.request_id for each in part.answers.values()}
+        known |= set(part.operations)
+    turns = {turn for part in kept for turn in part.turns}
     for each in system.acknowledged:
-        if each.session != document.session_id:
+        if each.session != session:
             continue
         fields = each.answer.model_dump()
         assert fields.get("request_id", fields.get("operation_id")) in known
         if "turn_id" in fields:
-            assert fields["turn_id"] in document.canonical.turns
+            assert fields["turn_id"] in turns
 
 
-def _events_follow(document: SessionDocument, events: Sequence[PublicEvent]) -> None:
+def _events_follow(
+    document: SessionDocument, kept: list[SessionHistory], events: Sequence[PublicEvent]
+) -> None:
     """The session's events are one chain of revisions that tells each turn's life once."""
     own = [each for each in events if each.session_id == document.session_id]
     revisions = [each.revision for each in own]
@@ -124,7 +144,7 @@ def _events_follow(document: SessionDocument, events: Sequence[PublicEvent]) -> 
     assert revisions[-1] <= document.revision
     kinds = [each.kind for each in own]
     assert kinds.count("session.created") == 1
-    for turn in document.canonical.turns.values():
+    for turn in (turn for part in kept for turn in part.turns.values()):
         told = [each.kind for each in own if each.entity_id == turn.turn_id]
         assert told.count("turn.queued") == 1
         ends = [kind for kind in told if kind.removeprefix("turn.") in TERMINAL_TURN]

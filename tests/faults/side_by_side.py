@@ -13,13 +13,21 @@ from tests.faults.harness import System
 NewSystem = Callable[[Path], AbstractAsyncContextManager[System]]
 
 AT_ONCE = 6
+TRIES = 4
+
+
+class NotTheCase(Exception):
+    """What a case is about didn't come about by chance; it is run again on another system."""
 
 
 class Case(Protocol):
     """One run on a system of its own."""
 
     async def run(self, system: System) -> None:
-        """Do it, and assert how it went; the system has no worker yet."""
+        """Do it, and assert how it went; the system has no worker yet.
+
+        Raises NotTheCase to be run again.
+        """
 
 
 class SideBySide:
@@ -50,5 +58,11 @@ class SideBySide:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _run(self, case: Case, folder: Path) -> None:
-        async with self._places, self._new_system(folder) as system:
-            await case.run(system)
+        async with self._places:
+            for number in range(TRIES):
+                try:
+                    async with self._new_system(folder / str(number)) as system:
+                        return await case.run(system)
+                except NotTheCase as chance:
+                    reason = chance
+            raise reason
