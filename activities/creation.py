@@ -87,15 +87,12 @@ class CreationActivities:
             self._receipts.settle_creation(command.namespace_id, command.key_digest)
         command = command.model_copy(update={"spec": receipt.request})
         fault_point("creation.claimed")
-        if receipt.completed_at is None and receipt.answer is not None:
-            receipt = self._completed_if_closed(receipt, receipt.answer)
         if receipt.completed_at is not None:
             return ClaimedCreation(receipt=receipt, recorded=self._lives(receipt.answer))
         launches = command.spec.kind != "register"
         return ClaimedCreation(
             receipt=receipt,
             launch=launch_request(command, receipt.sidecar_verifier) if launches else None,
-            recorded=receipt.answer is not None and self._is_recorded(receipt.answer),
         )
 
     def _require_free(self, command: CreateCommand) -> None:
@@ -110,16 +107,8 @@ class CreationActivities:
         registered = command.spec.endpoint
         if registered is not None and registered.endpoint_incarnation == living:
             return
-        if self._deleted_incarnation(command) != living:
+        if not self._is_closed(command, living):
             raise _taken(command, living)
-
-    def _completed_if_closed(
-        self, receipt: CreationReceipt, answer: CreateAnswer
-    ) -> CreationReceipt:
-        """A session that was closed before its creation was complete isn't created again."""
-        if self._deletion(answer.namespace_id, answer.session_id, answer.incarnation) is None:
-            return receipt
-        return self._write_completed(receipt)
 
     def _lives(self, answer: CreateAnswer | None) -> bool:
         """Whether the session of a complete creation is there and isn't being closed."""
@@ -127,15 +116,10 @@ class CreationActivities:
             return False
         with suppress(MusterError):  # the answer stays the first one, whatever became of it
             deletion = self._deletion(answer.namespace_id, answer.session_id, answer.incarnation)
-            return deletion is None and self._is_recorded(answer)
+            known = self._sessions.find(answer.namespace_id, answer.session_id)
+            living = known and known.canonical.session.broker.endpoint_incarnation
+            return deletion is None and living == answer.incarnation
         return False
-
-    def _is_recorded(self, answer: CreateAnswer) -> bool:
-        known = self._sessions.find(answer.namespace_id, answer.session_id)
-        return (
-            known is not None
-            and known.canonical.session.broker.endpoint_incarnation == answer.incarnation
-        )
 
     def _file_claim(self, command: CreateCommand) -> CreationReceipt:
         verifier = self._verifier(command)
@@ -179,41 +163,21 @@ class CreationActivities:
     @activity.defn(name=Activities.RECORD_CREATION)
     @coded
     async def record(self, request: RecordCreation) -> CreationRecorded:
-        """File the answer, write the first document, then complete the receipt and the list.
+        """Write the first document, then complete the receipt with the answer, and the list.
 
         Repeatable: an own earlier document is adopted, whatever it has become since.
         """
         document = await asyncio.to_thread(self._record, request)
         await all_of(
-            asyncio.to_thread(self._complete, request.command),
+            asyncio.to_thread(self._file_answer, request.command, document),
             self._summaries.write(summary_of(document), view_of(document)),
         )
         return CreationRecorded(answer=create_answer(request.command, document))
 
     def _record(self, request: RecordCreation) -> SessionDocument:
-        command, receipt = request.command, self._receipt(request.command)
-        if receipt.failure is not None:
-            raise ResourceGone(f"creation {command.key_digest} was given up meanwhile")
-        broker = self._broker(request)
-        document = first_document(command, broker, _time_of(receipt, broker))
-        self._require_writable(command, document)
-        answer = create_answer(command, document)
-        if receipt.answer != answer:
-            self._receipts.replace_creation(
-                receipt.model_copy(
-                    update={"answer": answer, "sidecar_verifier": broker.sidecar_verifier}
-                )
-            )
-        fault_point("creation.answer_filed")
-        try:
-            stored = self._sessions.create(document, self._deleted_incarnation(command))
-        except EndpointStale as error:
-            raise _taken(command, error.details["incarnation"]) from error
-        _require_same_intent(stored, document)
-        return stored
-
-    def _require_writable(self, command: CreateCommand, document: SessionDocument) -> None:
-        """Refuse before the answer is filed: an endpoint that was closed, an id that is taken."""
+        command = request.command
+        self._undecided(command)
+        document = first_document(command, self._broker(request), timestamp(datetime.now(UTC)))
         incarnation = document.canonical.session.broker.endpoint_incarnation
         if self._deletion(command.namespace_id, command.session_id, incarnation) is not None:
             raise SessionClosing(
@@ -221,14 +185,31 @@ class CreationActivities:
                 "it doesn't live again, create another",
                 incarnation=incarnation,
             )
-        known = self._sessions.find(command.namespace_id, command.session_id)
-        if known is None:
-            return
-        living = known.canonical.session.broker.endpoint_incarnation
-        if living == incarnation:
-            _require_same_intent(known, document)
-        elif self._deleted_incarnation(command) != living:
-            raise _taken(command, living)
+        try:
+            stored = self._sessions.create(
+                document, lambda living: self._is_closed(command, living)
+            )
+        except EndpointStale as error:
+            raise _taken(command, error.details["incarnation"]) from error
+        _require_same_intent(stored, document)
+        return stored
+
+    def _file_answer(self, command: CreateCommand, document: SessionDocument) -> None:
+        receipt = self._undecided(command)
+        if receipt.completed_at is None:
+            answered = {
+                "answer": create_answer(command, document),
+                "sidecar_verifier": document.canonical.session.broker.sidecar_verifier,
+            }
+            self._write_completed(receipt.model_copy(update=answered))
+        fault_point("creation.receipt_written")
+
+    def _undecided(self, command: CreateCommand) -> CreationReceipt:
+        """The receipt of a creation that wasn't given up; raises ResourceGone if it was."""
+        receipt = self._receipt(command)
+        if receipt.failure is not None:
+            raise ResourceGone(f"creation {command.key_digest} was given up meanwhile")
+        return receipt
 
     def _broker(self, request: RecordCreation) -> Broker:
         command, registered = request.command, request.command.spec.endpoint
@@ -267,14 +248,10 @@ class CreationActivities:
         ]
         return reconcile_verifier(receipt.sidecar_verifier, launched, held)
 
-    def _deleted_incarnation(self, command: CreateCommand) -> str | None:
-        """The incarnation on disk, if its deletion is complete and it may be replaced."""
-        known = self._sessions.read(command.namespace_id, command.session_id)
-        if known is None:
-            return None
-        incarnation = known.canonical.session.broker.endpoint_incarnation
+    def _is_closed(self, command: CreateCommand, incarnation: str) -> bool:
+        """Whether an incarnation's close is complete: what is left of it may be replaced."""
         tombstone = self._deletion(command.namespace_id, command.session_id, incarnation)
-        return incarnation if tombstone is not None and tombstone.answer is not None else None
+        return tombstone is not None and tombstone.answer is not None
 
     def _deletion(self, namespace: str, session_id: str, incarnation: str) -> Tombstone | None:
         """What a close of this incarnation has filed, complete or not."""
@@ -317,7 +294,6 @@ class CreationActivities:
         receipt = self._receipt(command)
         if receipt.completed_at is None:
             receipt = self._write_completed(receipt)
-        fault_point("creation.receipt_written")
         return receipt
 
     def _write_completed(self, receipt: CreationReceipt) -> CreationReceipt:
@@ -342,14 +318,6 @@ class CreationActivities:
             await self._summaries.mark_uncertain(
                 summary_of_uncertain_creation(receipt, request.reason, activity.info().workflow_id)
             )
-
-
-def _time_of(receipt: CreationReceipt, broker: Broker) -> str:
-    """When the session began: as it was answered for this endpoint, or now."""
-    answer = receipt.answer
-    if answer is not None and answer.incarnation == broker.endpoint_incarnation:
-        return answer.created_at
-    return timestamp(datetime.now(UTC))
 
 
 def _require_same_intent(stored: SessionDocument, document: SessionDocument) -> None:

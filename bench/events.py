@@ -129,7 +129,7 @@ async def batches(uri: str, root: Path, sessions: int, events: int) -> list[Figu
             )
             documents = [session_of(each, events // sessions) for each in range(sessions)]
             for each in documents:
-                store.create(each, None)
+                store.create(each)
             publisher.watch(probe)
             fsyncs, commands = probe.calls["fsync"], probe.commands.total()
             await publish(publisher, documents)

@@ -241,8 +241,7 @@ class ClaimedCreation(Contract):
     launch: LaunchRequest | None = None
     """None for a registration or a creation that is complete."""
     recorded: bool = False
-    """True if the document that the receipt's answer tells of is there; for a complete creation,
-    if its session isn't being closed either."""
+    """True if the session that the receipt's answer tells of lives and isn't being closed."""
 
 
 class RecordCreation(Contract):

@@ -144,8 +144,8 @@ class CreationFailure(Contract):
 class CreationReceipt(Contract):
     """`creations/<ab>/<key_digest>.json`: the claim, and the outcome once there is one.
 
-    The answer is filed before the document is written, a failure before what was launched is
-    ended; `completed_at` says that the rest is done too.
+    The answer is filed when the document is there, and is complete at once; a failure is filed
+    before what was launched is ended, and `completed_at` says that it has.
     """
 
     schema_version: Literal[2] = 2

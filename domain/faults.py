@@ -19,7 +19,6 @@ FAULT_POINTS: dict[str, str] = {
     "launch.before_spawn": "the runtime was asked for the launch and doesn't have it",
     "launch.spawned": "the sidecar process exists, its answer isn't read yet",
     "launch.answered": "the launch is known to the worker, not to the history",
-    "creation.answer_filed": "the answer is on the receipt, the first document isn't there",
     "creation.document_written": "the first document is on disk, its session doesn't run yet",
     "creation.receipt_written": "the receipt is complete, the session's workflow isn't started",
     "session.committed": "a session document is on disk, its commit isn't answered",

@@ -120,13 +120,9 @@ class CreateSession:
         self._claim(receipt.request)
         if receipt.failure is not None:
             raise await self._given_up(claimed, receipt.failure)
-        if receipt.answer is not None and receipt.completed_at is not None and not claimed.recorded:
+        if receipt.answer is not None and not claimed.recorded:
             return receipt.answer  # it was closed since
-        answer = receipt.answer if claimed.recorded else None
-        if answer is None:
-            answer = await self._launch_and_record(claimed)
-        elif receipt.completed_at is None:
-            await self._complete()
+        answer = receipt.answer or await self._launch_and_record(claimed)
         await self._start_session(answer, resumed=claimed.recorded)
         self._show("created", MusterStatus.DONE, answer=answer)
         return answer

@@ -174,12 +174,16 @@ class SessionStore:
             check_document(document)
             self._write(document, encode(document))
 
-    def create(self, document: SessionDocument, replaces: str | None) -> SessionDocument:
+    def create(
+        self,
+        document: SessionDocument,
+        may_replace: Callable[[str], bool] = lambda incarnation: False,
+    ) -> SessionDocument:
         """Write a session's first document, or adopt the one that this creation already wrote.
 
         Args:
             document: At revision 1.
-            replaces: The incarnation whose deletion is complete, if its document is still there.
+            may_replace: Asked under the lock about another incarnation whose document is there.
 
         Returns:
             The document on disk: this one, or a later revision of the same creation.
@@ -197,7 +201,7 @@ class SessionStore:
                 if living == document.canonical.session.broker.endpoint_incarnation:
                     self._tree.settle(paths.session_document(namespace, session_id))
                     return known
-                if living != replaces:
+                if not may_replace(living):
                     raise EndpointStale(
                         f"session {session_id} already lives as {living}; close it first",
                         incarnation=living,

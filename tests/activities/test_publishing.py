@@ -69,7 +69,7 @@ class Publishing:
             endpoint_incarnation=f"inc-{session}",
             sidecar_verifier=Verifier(key_id="a" * 64, public_key="cHVibGlj"),
         )
-        self.sessions.create(first_document(command, broker, "2026-01-01T00:00:00Z"), None)
+        self.sessions.create(first_document(command, broker, "2026-01-01T00:00:00Z"))
         return SessionRef(
             namespace_id=NAMESPACE, session_id=session, incarnation=broker.endpoint_incarnation
         )

@@ -32,7 +32,6 @@ POINTS = {
     "launch.before_spawn": "during the launch",
     "launch.spawned": "the reply is lost",
     "launch.answered": "after the launch, before the record",
-    "creation.answer_filed": "after the answer on the receipt, before the document",
     "creation.document_written": "after the document, before the receipt",
     "creation.receipt_written": "after the receipt, before the session starts",
 }

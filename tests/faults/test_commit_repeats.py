@@ -45,7 +45,7 @@ def test_a_repeat_after_a_death_before_the_folder_sync_syncs_before_it_answers(
     tmp_path: Path,
 ) -> None:
     disk = Disk.at(tmp_path / "state")
-    disk.sessions.create(b.idle(), None)
+    disk.sessions.create(b.idle())
     prompt = b.prompt("p1")
     with calls.use(DyingAfterRename()), pytest.raises(Died):
         disk.sessions.commit(REF, 1, prompt, b.moment())

@@ -39,7 +39,7 @@ CASES = (
 
 def _prepare(root: Path, case: Case) -> Disk:
     disk = Disk.at(root)
-    disk.sessions.create(b.idle(), None)
+    disk.sessions.create(b.idle())
     disk.projections.project(disk.run("p1"))
     for name in (f"{LAUNCH}/events.log", *(f"{FOLDER}/{each}" for each in case.others)):
         disk.file(name).parent.mkdir(parents=True, exist_ok=True)

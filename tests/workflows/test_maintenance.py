@@ -252,7 +252,7 @@ async def test_a_session_that_its_creator_has_not_started_yet_is_left_to_it(
     path = _document(simulated, ref.session_id)
     first = document.model_copy(update={"revision": 1, "outbox": {}})
     path.unlink()
-    store.create(first, None)
+    store.create(first)
     assert (await SessionCare(simulated.client).reconcile()).nudged == 0
 
 

@@ -44,7 +44,7 @@ def full(scratch: Path) -> Path:
     """A root whose next commit takes turns, requests, reports and events out of the document."""
     root = scratch / "full"
     disk = Disk.at(root)
-    disk.sessions.create(b.idle(), None)
+    disk.sessions.create(b.idle())
     names = iter(range(1_000))
     while len(encode(disk.document)) < EAGER - 45_000:
         disk.run(f"p{next(names)}", LONG)

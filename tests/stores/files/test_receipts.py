@@ -81,7 +81,7 @@ def test_a_document_is_replaced_without_a_moment_in_which_the_session_seems_not_
     tmp_path: Path,
 ) -> None:
     disk = Disk.at(tmp_path / "state")
-    disk.sessions.create(b.idle(), None)
+    disk.sessions.create(b.idle())
     command = CreateCommand(namespace_id=b.NAMESPACE, key_digest=KEY, spec=claim().request)
     broker = b.idle().canonical.session.broker
     done, seen = threading.Event(), [b.INCARNATION]
@@ -98,7 +98,7 @@ def test_a_document_is_replaced_without_a_moment_in_which_the_session_seems_not_
     for number in range(100):
         following = f"inc-{number}"
         placed = broker.model_copy(update={"endpoint_incarnation": following})
-        disk.sessions.create(first_document(command, placed, b.moment()), living)
+        disk.sessions.create(first_document(command, placed, b.moment()), living.__eq__)
         living = following
     done.set()
     reader.join()
@@ -110,13 +110,13 @@ def test_a_document_of_another_incarnation_stays_unless_its_deletion_is_complete
     tmp_path: Path,
 ) -> None:
     disk = Disk.at(tmp_path / "state")
-    disk.sessions.create(b.idle(), None)
+    disk.sessions.create(b.idle())
     before = disk.file(DOCUMENT).read_bytes()
     command = CreateCommand(namespace_id=b.NAMESPACE, key_digest=KEY, spec=claim().request)
     placed = b.idle().canonical.session.broker.model_copy(
         update={"endpoint_incarnation": "inc-later"}
     )
-    for replaces in (None, "inc-unknown"):
+    for deleted in ("", "inc-unknown"):
         with pytest.raises(EndpointStale):
-            disk.sessions.create(first_document(command, placed, b.moment()), replaces)
+            disk.sessions.create(first_document(command, placed, b.moment()), deleted.__eq__)
     assert disk.file(DOCUMENT).read_bytes() == before

@@ -20,7 +20,7 @@ LAUNCH = f"{FOLDER}/{paths.RUNTIME}/launch-1"
 def disk(tmp_path: Path) -> Disk:
     """A session with a turn, its projection, a launch folder and some strangers' files."""
     made = Disk.at(tmp_path / "state")
-    made.sessions.create(b.idle(), None)
+    made.sessions.create(b.idle())
     made.projections.project(made.run("p1"))
     launch = made.file(LAUNCH)
     launch.mkdir(parents=True)
@@ -175,7 +175,7 @@ def test_a_late_attempt_touches_nothing_of_the_session_that_lives_again(disk: Di
         disk.sessions.remove(REF, LAUNCH, done=lambda: tombstones.append("done"))
     finally:
         disarm_all()
-    again = disk.sessions.create(b.idle(), REF.incarnation)
+    again = disk.sessions.create(b.idle(), REF.incarnation.__eq__)
     late.join(10)
     assert held.is_set()
     assert disk.sessions.require(REF) == again

@@ -29,7 +29,7 @@ from tests.stores.files.sessions_on_disk import DOCUMENT, FOLDER, REF, Disk, rea
 def disk(tmp_path: Path) -> Disk:
     """A state root with one session that nobody has prompted."""
     made = Disk.at(tmp_path / "state")
-    made.sessions.create(b.idle(), None)
+    made.sessions.create(b.idle())
     return made
 
 
@@ -111,7 +111,7 @@ def test_a_session_that_never_was_is_gone_not_corrupt(disk: Disk) -> None:
 
 def test_a_creation_repeated_after_its_session_went_on_adopts_what_is_there(disk: Disk) -> None:
     disk.commit(b.prompt("p1"))
-    assert disk.sessions.create(b.idle(), None).revision == 2
+    assert disk.sessions.create(b.idle()).revision == 2
     assert disk.document.revision == 2
 
 
@@ -256,7 +256,7 @@ def test_other_sessions_stay_listed_and_usable_beside_a_damaged_one(
     session = healthy.canonical.session.model_copy(update={"session_id": "s-2"})
     canonical = healthy.canonical.model_copy(update={"session": session})
     disk.sessions.create(
-        healthy.model_copy(update={"session_id": "s-2", "canonical": canonical, "outbox": {}}), None
+        healthy.model_copy(update={"session_id": "s-2", "canonical": canonical, "outbox": {}})
     )
     damage(disk.file(DOCUMENT))
     opened = Disk.at(disk.tree.root)
@@ -285,7 +285,7 @@ def test_a_session_stays_corrupt_for_everybody_until_a_document_is_restored(disk
         with pytest.raises(StateCorrupt):
             opened.sessions.require(REF)
         with pytest.raises(StateCorrupt):
-            opened.sessions.create(b.idle(), None)
+            opened.sessions.create(b.idle())
     assert len(disk.sessions.set_aside_files(b.NAMESPACE, b.SESSION)) == 1
     disk.sessions.restore(good)
     assert Disk.at(disk.tree.root).sessions.find(b.NAMESPACE, b.SESSION) == good
