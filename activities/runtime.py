@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from temporalio import activity
@@ -13,7 +14,9 @@ from temporalio import activity
 from muster.activities.errors import RETRIED, coded
 from muster.activities.heartbeats import heartbeating, until_worker_stops
 from muster.activities.publishing import EventPublisher
-from muster.domain.contracts import Activities, DeliverTurn, FollowTurn
+from muster.domain.changes import RecordDelivery
+from muster.domain.contract import timestamp
+from muster.domain.contracts import Activities, DeliverTurn, FollowTurn, SessionRef
 from muster.domain.errors import (
     MusterError,
     ResourceGone,
@@ -181,21 +184,27 @@ class RuntimeActivities:
         """Wait until a gate opens, a turn ends or the runtime does; returns all up to there.
 
         Reads from the request's cursor each time it is tried, so that nothing is lost with a
-        worker. Cancelling it loses nothing either. Beside the wait it announces that the turn
-        runs: the workflow's own publication would hold up the wait.
+        worker. Cancelling it loses nothing either. Beside a wait that lasts it records and
+        announces that the turn runs: the workflow's own commit would hold up the wait.
         """
-        async with heartbeating(), self._announcing(request):
+        async with heartbeating(), self._announcing(request.ref, request.delivered):
             return await self._until_it_matters(request.request)
 
     @contextlib.asynccontextmanager
-    async def _announcing(self, request: FollowTurn) -> AsyncIterator[None]:
-        """Publish what the document owes while the block runs; the workflow does it again after."""
+    async def _announcing(
+        self, ref: SessionRef, delivered: RecordDelivery | None
+    ) -> AsyncIterator[None]:
+        """Record and publish while the block runs that the runtime has the prompt.
 
-        async def announce() -> None:
+        The workflow does both again after: each is done once, whoever comes first.
+        """
+
+        async def announce(delivery: RecordDelivery) -> None:
             await asyncio.sleep(ANNOUNCE_AFTER_SECONDS)
             for seconds in itertools.chain(ANNOUNCE_BACKOFF, itertools.repeat(30)):
                 try:
-                    return await self._publisher.announce(request.ref)
+                    await asyncio.to_thread(self._record, ref, delivery)
+                    return await self._publisher.announce(ref)
                 except RETRIED as error:
                     activity.logger.warning("events aren't published yet: %s", error.message)
                     await asyncio.sleep(seconds)
@@ -203,7 +212,7 @@ class RuntimeActivities:
                     return None  # The workflow meets the same and says so.
             return None
 
-        announcing = asyncio.create_task(announce()) if request.announce else None
+        announcing = asyncio.create_task(announce(delivered)) if delivered else None
         try:
             yield
         finally:
@@ -211,6 +220,14 @@ class RuntimeActivities:
                 announcing.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await announcing
+
+    def _record(self, ref: SessionRef, delivery: RecordDelivery) -> None:
+        """Commit it at whatever revision the document has: a receipt changes nothing else."""
+        outcome = None
+        while outcome is None:
+            revision = self._sessions.require(ref).revision
+            at = timestamp(datetime.now(UTC))
+            outcome = self._sessions.commit(ref, revision, delivery, at).outcome
 
     async def _until_it_matters(self, request: FollowRequest) -> FollowResult:
         wanted = request.model_copy(update={"wait_seconds": POLL_SECONDS})

@@ -54,6 +54,7 @@ class SessionActivities:
                 request.expected_revision,
                 request.change,
                 request.at,
+                request.delivered,
             )
         return CommitResult(outcome=committed.outcome, control=control_of(committed.document))
 

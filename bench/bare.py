@@ -35,7 +35,6 @@ REGULAR = "bare_regular"
 
 READ = "read"
 ACCEPTED = "accepted"
-DELIVERED = "delivered"
 ENDED = "ended"
 PUBLISHED = "published"
 """What the steps that do nothing are called, after Muster's."""
@@ -203,7 +202,6 @@ class BareSession:
             if self._leaving:
                 return
             await _regular("deliver", self._queue, policies.RUNTIME_COMMAND)
-            await _local(DELIVERED)
             await _regular("follow", self._queue, policies.FOLLOW)
             await _local(ENDED)
             _show(MusterStatus.WAITING)

@@ -60,6 +60,8 @@ class RecordEvents(Contract):
     rejected: tuple[RejectedEvent, ...] = ()
     cursor: int = Field(ge=0)
     gone: bool = False
+    delivered: RecordDelivery | None = None
+    """The receipt of the turn that the events are of, if it may not be on record yet."""
 
 
 class FailTurn(Contract):

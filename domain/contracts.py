@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from muster.domain.changes import AcceptPrompt, Change, Outcome
+from muster.domain.changes import AcceptPrompt, Change, Outcome, RecordDelivery
 from muster.domain.closing import CloseCommand
 from muster.domain.contract import Contract, Timestamp
 from muster.domain.control import ControlState
@@ -318,6 +318,9 @@ class CommitRequest(Contract):
 
     ref: SessionRef
     expected_revision: int
+    delivered: SafeId | None = None
+    """A turn whose receipt the wait for it may have put on record since: that alone doesn't make
+    the revision another."""
     change: Change
     at: str
 
@@ -344,8 +347,8 @@ class FollowTurn(Contract):
 
     ref: SessionRef
     request: FollowRequest
-    announce: bool = False
-    """Publish beside it what the document owes, since the workflow leaves that to this wait."""
+    delivered: RecordDelivery | None = None
+    """Not on record yet: a wait that lasts records and publishes it, the workflow does it after."""
 
 
 class RemoveSession(Contract):

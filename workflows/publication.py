@@ -46,8 +46,7 @@ class Publication:
         # A prompt that starts at once is published together with its receipt, by the wait that
         # follows: a publication here would hold up the task that begins the wait.
         delivering = writer.active is not None and not writer.active.acknowledged
-        announced = writer.active is not None and writer.control.revision == writer.announced
-        return not delivering and not announced
+        return not delivering and writer.delivered is None
 
     async def _let_close_end(self) -> None:
         """Most closes end before this does, and publish what is left after this workflow's end.

@@ -51,6 +51,7 @@ class TurnRunner:
             await self._follow(active.turn_id)
 
     async def _deliver(self, active: ActiveTurn) -> None:
+        """Hand the prompt over; a delivery that is repeated has the same receipt."""
         try:
             delivering: workflow.ActivityHandle[DeliverReceipt] = workflow.start_activity(
                 Activities.DELIVER,
@@ -70,8 +71,7 @@ class TurnRunner:
             await self._writer.record(_not_delivered(active, error))
         else:
             if receipt is not None:
-                await self._writer.record(RecordDelivery(turn_id=active.turn_id, receipt=receipt))
-                self._writer.announced = self._writer.control.revision
+                self._writer.note(RecordDelivery(turn_id=active.turn_id, receipt=receipt))
 
     async def _while_active(self, turn_id: str, command: workflow.ActivityHandle[T]) -> T | None:
         """A command's result; None when its turn has ended before, as a forced close ends it.
@@ -95,7 +95,7 @@ class TurnRunner:
                 request=FollowRequest(
                     endpoint=writer.control.endpoint, after=writer.control.cursor
                 ),
-                announce=writer.control.revision == writer.announced,
+                delivered=writer.delivered,
             ),
             result_type=FollowResult,
             task_queue=writer.runtime_queue,
@@ -118,6 +118,7 @@ class TurnRunner:
                 rejected=heard.rejected,
                 cursor=heard.cursor,
                 gone=heard.gone,
+                delivered=writer.delivered,
             )
         )
 

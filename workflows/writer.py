@@ -8,10 +8,11 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from muster.domain.changes import Change, Outcome
+    from muster.domain.changes import Change, Outcome, RecordDelivery
     from muster.domain.contract import parse_time, timestamp
     from muster.domain.contracts import Activities, CommitRequest, CommitResult, SessionInput
     from muster.domain.control import ActiveTurn, ControlState
+    from muster.domain.turn_model import TurnStatus
     from muster.workflows import policies
     from muster.workflows.attributes import ACTIVITY_AT, STATUS, details_table
     from muster.workflows.failures import ACTIVITY_FAILURES, refusal_of
@@ -31,8 +32,8 @@ class DocumentWriter:
         """Set when this run ends: the loops finish what they are doing and return."""
         self.published = 0
         """The revision up to which readers and the journal are current."""
-        self.announced = 0
-        """The revision that a wait for the runtime publishes beside itself."""
+        self.delivered: RecordDelivery | None = None
+        """What the runtime has and isn't on record yet."""
         self._known = given.control
         self._lock = asyncio.Lock()
         self._shown = workflow.info().typed_search_attributes.get(STATUS)
@@ -76,13 +77,14 @@ class DocumentWriter:
     async def reread(self) -> None:
         """Take the document's word for where things are."""
         async with self._lock:
-            self._known = await workflow.execute_local_activity(
+            found: ControlState = await workflow.execute_local_activity(
                 Activities.OPEN_SESSION,
                 self.ref,
                 result_type=ControlState,
                 summary="read the document",
                 **policies.RECORD,
             )
+            self._take(found)
         self.show()
 
     async def commit(
@@ -96,7 +98,7 @@ class DocumentWriter:
         async with self._lock:
             while True:
                 result = await self._try_commit(change, policy)
-                self._known = result.control
+                self._take(result.control)
                 self.show()
                 if result.outcome is not None:
                     return result.outcome
@@ -109,6 +111,7 @@ class DocumentWriter:
         request = CommitRequest(
             ref=self.ref,
             expected_revision=self.control.revision,
+            delivered=self.delivered.turn_id if self.delivered else None,
             change=change,
             at=timestamp(workflow.now()),
         )
@@ -131,7 +134,7 @@ class DocumentWriter:
         """
         async with self._lock:
             try:
-                self._known = await workflow.execute_local_activity(
+                found: ControlState = await workflow.execute_local_activity(
                     Activities.PUBLISH_EVENTS,
                     self.ref,
                     result_type=ControlState,
@@ -141,10 +144,32 @@ class DocumentWriter:
             except ACTIVITY_FAILURES as error:
                 workflow.logger.warning("events aren't published yet: %s", error.cause or error)
                 return False
+            self._take(found)
             if self.control.unacknowledged == 0:
                 self.published = self.control.revision
         self.show()
         return True
+
+    def note(self, delivered: RecordDelivery) -> None:
+        """The runtime has a turn's prompt, which goes on record with what follows."""
+        self.delivered = delivered
+        self._take(self.control)
+        self.show()
+
+    def _take(self, control: ControlState) -> None:
+        """The document's word for where things are, and of a delivery what isn't in it yet."""
+        active, delivered = control.active, self.delivered
+        self.delivered, self._known = None, control
+        if active is None or delivered is None or active.turn_id != delivered.turn_id:
+            return
+        if not active.acknowledged:
+            running = {
+                "status": TurnStatus.ACTIVE,
+                "acknowledged": True,
+                "runtime_turn_id": delivered.receipt.runtime_turn_id,
+            }
+            self._known = control.model_copy(update={"active": active.model_copy(update=running)})
+            self.delivered = delivered
 
     def show(self) -> None:
         """Keep the UI current; the attributes change only when the status does."""

@@ -18,7 +18,7 @@ from muster.domain.runtime import (
 )
 from muster.domain.session_document import SessionState
 from muster.domain.transitions.gates import close_gate, observe_gate, observe_malformed
-from muster.domain.transitions.prompts import acknowledge
+from muster.domain.transitions.prompts import acknowledge, record_delivery
 from muster.domain.transitions.turns import (
     end_queued_turns,
     end_turn,
@@ -35,6 +35,8 @@ def record_events(draft: Draft, change: RecordEvents) -> Applied:
     will come that says more.
     """
     cursor = draft.recovery.runtime_cursor
+    if change.delivered is not None:
+        record_delivery(draft, change.delivered)
     for rejected in change.rejected:
         observe_malformed(draft, rejected)
     reached = max(change.cursor, cursor)

@@ -144,7 +144,7 @@ def _differing_fields(known: PromptRequest, change: AcceptPrompt) -> list[str]:
 
 
 def record_delivery(draft: Draft, change: RecordDelivery) -> Applied:
-    """File the runtime's receipt; a turn that was being delivered is active now."""
+    """File the runtime's receipt once; a turn that was being delivered is active now."""
     turn = draft.turns.get(change.turn_id)
     # A turn that has ended and is in the archive already needs no receipt any more.
     if turn is not None:

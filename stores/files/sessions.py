@@ -211,8 +211,22 @@ class SessionStore:
         fault_point("creation.document_written")
         return document
 
-    def commit(self, ref: SessionRef, expected_revision: int, change: Change, at: str) -> Committed:
+    def commit(
+        self,
+        ref: SessionRef,
+        expected_revision: int,
+        change: Change,
+        at: str,
+        delivered: str | None = None,
+    ) -> Committed:
         """Apply one change if the document has the expected revision.
+
+        Args:
+            ref: The session.
+            expected_revision: The revision that the change was decided on.
+            change: What is to be done.
+            at: When, as a timestamp.
+            delivered: A turn whose receipt may be on record since: the next revision will do then.
 
         Returns:
             The outcome with the document after the change; without an outcome and with the
@@ -225,7 +239,7 @@ class SessionStore:
             before = self._living(ref, self._read_locked(ref.namespace_id, ref.session_id))
             outcome: Outcome | None = None
             after = before
-            if before.revision == expected_revision:
+            if _is_expected(before, expected_revision, delivered):
                 after, outcome = self._apply(before, ref, change, at)
             if after is before:
                 # Its writer may have died before the name was durable, and this answers for it.
@@ -368,6 +382,14 @@ class SessionStore:
             except ResourceGone:
                 self._tree.remove_empty(folder)  # taking the lock made it
                 raise
+
+
+def _is_expected(document: SessionDocument, revision: int, delivered: str | None) -> bool:
+    if document.revision == revision or delivered is None:
+        return document.revision == revision
+    turn = document.canonical.turns.get(delivered)
+    recorded = turn is not None and bool(turn.delivery.prompt_acknowledged)
+    return recorded and document.revision == revision + 1
 
 
 def _document(ref: SessionRef) -> str:

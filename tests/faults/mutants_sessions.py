@@ -30,7 +30,7 @@ SESSION_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit at any revision",
         _STORE,
-        "            if before.revision == expected_revision:\n",
+        "            if _is_expected(before, expected_revision, delivered):\n",
         "            if expected_revision:\n",
         _COMMITS,
     ),

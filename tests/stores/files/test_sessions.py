@@ -74,6 +74,21 @@ def test_a_refused_commit_changes_nothing(disk: Disk) -> None:
     assert disk.file(DOCUMENT).read_bytes() == before
 
 
+def test_a_receipt_that_the_wait_has_recorded_meanwhile_is_in_nobody_s_way(disk: Disk) -> None:
+    accepted = disk.commit(b.prompt("p1"))
+    recorded = disk.commit(b.delivered("p1"))
+    follow_up = b.follow_up("p2")
+    for delivered in (None, b.turn_of("p2")):
+        late = disk.sessions.commit(REF, accepted.revision, follow_up, b.moment(), delivered)
+        assert late.outcome is None
+    assert disk.document == recorded
+    turn = b.turn_of("p1")
+    done = disk.sessions.commit(REF, accepted.revision, follow_up, b.moment(), turn)
+    assert isinstance(done.outcome, PromptAccepted)
+    later = disk.sessions.commit(REF, accepted.revision, b.follow_up("p3"), b.moment(), turn)
+    assert later.outcome is None
+
+
 def test_of_commits_at_the_same_revision_in_several_threads_one_wins(disk: Disk) -> None:
     """Each thread is a process of its own to the lock."""
     won: list[str] = []
