@@ -155,5 +155,5 @@ async def measure(runtime: RuntimeName, plan: Plan) -> list[Figure]:
 
 async def run(plan: Plan) -> list[Figure]:
     """The figures with an agent that needs no time and with a real one."""
-    few = replace(plan, operations=max(2, plan.operations // 4), rate=min(plan.rate, 1.0))
+    few = replace(plan, operations=max(2, plan.operations // 2), rate=min(plan.rate, 1.0))
     return [*await measure("instant", plan), *await measure("acp", few)]
