@@ -10,14 +10,13 @@ from typing import Self, TypeVar
 
 from temporalio.client import (
     Client,
-    WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowUpdateStage,
 )
-from temporalio.service import RPCError, RPCStatusCode
 
 from muster.client import requests
 from muster.client.connection import Servers, choose_servers, connect_temporal
+from muster.client.ended import reason_of_end
 from muster.client.failures import coded
 from muster.client.reading import SessionReader
 from muster.client.sending import send
@@ -30,7 +29,7 @@ from muster.domain.contract import Contract
 from muster.domain.contracts import SessionRef, Updates
 from muster.domain.control import ControlState
 from muster.domain.creation import CreateAnswer, CreateSpec
-from muster.domain.errors import MusterError, ResourceGone
+from muster.domain.errors import MusterError
 from muster.domain.identifiers import (
     check_namespace,
     check_session_id,
@@ -51,8 +50,6 @@ REVISION_SECONDS = 2.0
 
 _NOT_READ_YET_SECONDS = 0.1
 """Until a session's workflow that has just begun is asked again."""
-
-RUNNING = frozenset({WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW})
 
 
 class CreationStarted(Contract):
@@ -354,7 +351,9 @@ class MusterClient:
             return result
 
         repeat = f"Send it again with key {key}"
-        return await self._answered(attempt, within, repeat, self._gone(handle, session))
+        return await self._answered(
+            attempt, within, repeat, reason_of_end(handle, self.namespace, session)
+        )
 
     async def _answered(
         self,
@@ -375,22 +374,3 @@ class MusterClient:
     async def _session(self, session: str) -> WorkflowHandle[object, object]:
         workflow_id = session_workflow_id(self.namespace, check_session_id(session))
         return (await self.temporal()).get_workflow_handle(workflow_id)
-
-    def _gone(
-        self, handle: WorkflowHandle[object, object], session: str
-    ) -> Callable[[], Awaitable[MusterError | None]]:
-        async def reason() -> MusterError | None:
-            try:
-                described = await handle.describe()
-            except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
-                    return None
-                return ResourceGone(
-                    f"namespace {self.namespace!r} has no session {session!r}; "
-                    "`muster session ls` lists what there is"
-                )
-            if described.status in RUNNING:
-                return None
-            return ResourceGone(f"session {session!r} is closed; it takes no more commands")
-
-        return reason

@@ -201,7 +201,7 @@ async def test_a_session_whose_workflow_was_terminated_is_started_again(simulate
         session_workflow_id(ref.namespace_id, ref.session_id)
     )
     await handle.terminate("by an operator")
-    with pytest.raises(ResourceGone):
+    with pytest.raises(ResourceGone, match=r"terminated.*muster session repair"):
         await simulated.client.send(ref.session_id, "lost")
     care = SessionCare(simulated.client)
     assert (await care.reconcile()).nudged == 1

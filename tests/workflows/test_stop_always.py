@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from temporalio.client import WorkflowFailureError
 
+from muster.domain.contracts import Updates
 from muster.domain.errors import (
     IdempotencyConflict,
     MusterError,
@@ -193,13 +196,31 @@ async def test_a_session_that_is_closing_hears_of_the_close_and_its_close_ends(
     assert again == await closing
 
 
+async def torn(home: Home, session: str) -> Path:
+    """Half a document is on disk; returns its path."""
+    path = home.namespace_folder / "sessions" / session / "session.json"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return path
+
+
+async def torn_and_read(home: Home, session: str) -> Path:
+    """The session's workflow has met half a document, and has failed with it."""
+    path = await torn(home, session)
+    handle = home.temporal.get_workflow_handle(f"session/{home.settings.namespace}/{session}")
+    await handle.signal(Updates.NUDGE)
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
+    return path
+
+
+@pytest.mark.parametrize("damage", [torn, torn_and_read])
 async def test_a_session_whose_document_was_set_aside_says_how_it_can_be_repaired(
-    simulated: Home,
+    simulated: Home, damage: Callable[[Home, str], Awaitable[Path]]
 ) -> None:
     session = (await simulated.create()).session_id
-    document = simulated.namespace_folder / "sessions" / session / "session.json"
-    good = document.read_bytes()
-    document.write_bytes(good[: len(good) // 2])
+    await simulated.control(session)  # the workflow has read it
+    good = (simulated.namespace_folder / "sessions" / session / "session.json").read_bytes()
+    document = await damage(simulated, session)
     for ends in (simulated.client.stop, simulated.client.close):
         with pytest.raises(StateCorrupt, match="muster session repair"):
             await ends(session)
