@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pydantic
 import pytest
 from temporalio import workflow
@@ -61,10 +63,15 @@ def steps(decisions: list[str]) -> list[str]:
     return [each for each in decisions if each not in told]
 
 
+def once(decisions: list[str]) -> list[str]:
+    """Without repeats: a task that takes too long is done again and finds its commit on record."""
+    return [each for each, _ in groupby(decisions)]
+
+
 async def test_a_life_without_a_cache_runs_the_same_prompts(uncached: Home) -> None:
     created = await begin(uncached)
     await use(uncached, created.session_id)
     assert uncached.agent(created.session_id).prompts == ["begin", "work", "ask", "hold"]
     history = await uncached.session_history(created.session_id)
-    assert steps(fingerprint(history)) == steps(load_fingerprints()["session"])
+    assert once(steps(fingerprint(history))) == once(steps(load_fingerprints()["session"]))
     assert (await uncached.client.close(created.session_id)).incarnation == created.incarnation
