@@ -8,11 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Self, TypeVar
 
-from temporalio.client import (
-    Client,
-    WorkflowHandle,
-    WorkflowUpdateStage,
-)
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateStage
 
 from muster.client import requests
 from muster.client.connection import Servers, choose_servers, connect_temporal
@@ -351,9 +347,8 @@ class MusterClient:
             return result
 
         repeat = f"Send it again with key {key}"
-        return await self._answered(
-            attempt, within, repeat, reason_of_end(handle, self.namespace, session)
-        )
+        gone = reason_of_end(await self.temporal(), handle.id, self.namespace, session)
+        return await self._answered(attempt, within, repeat, gone)
 
     async def _answered(
         self,

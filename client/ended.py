@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 from muster.client.failures import coded
@@ -14,12 +14,12 @@ RUNNING = frozenset({WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CO
 
 
 def reason_of_end(
-    handle: WorkflowHandle[object, object], namespace: str, session: str
+    client: Client, workflow_id: str, namespace: str, session: str
 ) -> Callable[[], Awaitable[MusterError | None]]:
     """What `sending.send` asks when an update has met the end of a run.
 
     Args:
-        handle: The session's workflow, of no particular run.
+        workflow_id: The session's workflow.
 
     Returns:
         A function that answers None while a run of the workflow goes on, else the error to raise.
@@ -27,7 +27,14 @@ def reason_of_end(
 
     async def reason() -> MusterError | None:
         try:
-            described = await handle.describe()
+            described = await client.get_workflow_handle(workflow_id).describe()
+            if described.status in RUNNING:
+                return None
+            # Of this run: one that was started since has no result yet.
+            ended = client.get_workflow_handle(workflow_id, run_id=described.run_id)
+            await ended.result(follow_runs=False)
+        except WorkflowFailureError as error:
+            return _broken_off(coded(error), session)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 return None
@@ -35,23 +42,13 @@ def reason_of_end(
                 f"namespace {namespace!r} has no session {session!r}; "
                 "`muster session ls` lists what there is"
             )
-        if described.status in RUNNING:
-            return None
-        if described.status is WorkflowExecutionStatus.COMPLETED:
-            return ResourceGone(f"session {session!r} is closed; it takes no more commands")
-        return await _broken_off(handle, session)
+        return ResourceGone(f"session {session!r} is closed; it takes no more commands")
 
     return reason
 
 
-async def _broken_off(handle: WorkflowHandle[object, object], session: str) -> MusterError:
+def _broken_off(ended: MusterError, session: str) -> MusterError:
     """Why a workflow ended without a close."""
-    try:
-        await handle.result()
-    except (RPCError, WorkflowFailureError) as error:
-        ended = coded(error)
-    else:  # it was started again meanwhile, and closed
-        return ResourceGone(f"session {session!r} is closed; it takes no more commands")
     if isinstance(ended, StateCorrupt):
         return ended
     return ResourceGone(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowHandle
 
 from muster.domain.contracts import Updates
 from muster.domain.errors import (
@@ -21,6 +21,7 @@ from muster.domain.errors import (
     ResourceGone,
     StateCorrupt,
 )
+from muster.domain.identifiers import session_workflow_id
 from muster.domain.turn_model import TERMINAL_TURN
 from tests.waiting import eventually_async
 from tests.workflows.support import Home
@@ -91,8 +92,19 @@ async def gone(home: Home, session: str) -> None:
 async def without_workflow(home: Home, session: str) -> None:
     """Somebody has terminated the session's workflow while a turn ran."""
     await active(home, session)
-    handle = home.temporal.get_workflow_handle(f"session/{home.settings.namespace}/{session}")
-    await handle.terminate("by a careless hand")
+    await session_handle(home, session).terminate("by a careless hand")
+
+
+async def fails_of_its_document(home: Home, session: str) -> None:
+    """The session's workflow reads its damaged document again, which it doesn't survive."""
+    handle = session_handle(home, session)
+    await handle.signal(Updates.NUDGE)
+    with pytest.raises(WorkflowFailureError):
+        await handle.result()
+
+
+def session_handle(home: Home, session: str) -> WorkflowHandle[Any, Any]:
+    return home.temporal.get_workflow_handle(session_workflow_id(home.settings.namespace, session))
 
 
 @dataclass(frozen=True)
@@ -196,31 +208,17 @@ async def test_a_session_that_is_closing_hears_of_the_close_and_its_close_ends(
     assert again == await closing
 
 
-async def torn(home: Home, session: str) -> Path:
-    """Half a document is on disk; returns its path."""
-    path = home.namespace_folder / "sessions" / session / "session.json"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    return path
-
-
-async def torn_and_read(home: Home, session: str) -> Path:
-    """The session's workflow has met half a document, and has failed with it."""
-    path = await torn(home, session)
-    handle = home.temporal.get_workflow_handle(f"session/{home.settings.namespace}/{session}")
-    await handle.signal(Updates.NUDGE)
-    with pytest.raises(WorkflowFailureError):
-        await handle.result()
-    return path
-
-
-@pytest.mark.parametrize("damage", [torn, torn_and_read])
+@pytest.mark.parametrize("read", [False, True], ids=["torn", "torn and read"])
 async def test_a_session_whose_document_was_set_aside_says_how_it_can_be_repaired(
-    simulated: Home, damage: Callable[[Home, str], Awaitable[Path]]
+    simulated: Home, read: bool
 ) -> None:
     session = (await simulated.create()).session_id
     await simulated.control(session)  # the workflow has read it
-    good = (simulated.namespace_folder / "sessions" / session / "session.json").read_bytes()
-    document = await damage(simulated, session)
+    document = simulated.namespace_folder / "sessions" / session / "session.json"
+    good = document.read_bytes()
+    document.write_bytes(good[: len(good) // 2])
+    if read:
+        await fails_of_its_document(simulated, session)
     for ends in (simulated.client.stop, simulated.client.close):
         with pytest.raises(StateCorrupt, match="muster session repair"):
             await ends(session)
